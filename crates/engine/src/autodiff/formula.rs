@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use bireme_ir::{Block, Op, Program, Var, grad_name};
 
+use crate::graph::infer_into;
 use crate::op::{Formula, OpView};
 use crate::{Error, Result};
 
@@ -39,7 +40,11 @@ pub(super) fn gradient_ops(
     let mut written = Formula::new(&inner, &declared);
     formula(&mut written)?;
     let (ops, constants) = written.finish();
-    super::append(program.global_mut(), ops)?;
+    let global = program.global_mut();
+    for op in ops {
+        infer_into(global, &op)?;
+        global.ops.push(op);
+    }
     for name in constants {
         if let Some(var) = program.global_mut().vars.get_mut(&name) {
             var.stop_gradient = true;
