@@ -135,6 +135,11 @@ fn train_stream(
     if let Some(report) = passes.take_stream_report() {
         log(&report);
     }
+    if passes.ranks() > 1 && !training.infer {
+        passes.flush().map_err(jobs::to_engine)?;
+        // Whoever saves now saves what all have trained.
+        worker.barrier().map_err(|error| jobs::to_engine(error.into()))?;
+    }
     Ok(summary)
 }
 

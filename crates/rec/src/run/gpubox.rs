@@ -51,6 +51,12 @@ pub(super) fn streams_days(config: &Config, topology: Topology) -> bool {
     topology.is_gpubox() && config.has(READER) && !is_memory
 }
 
+/// Whether data is read while a GPUBox trainer trains it. Several agree by themselves then, as far ahead as they
+/// read, at which batch they end.
+pub(super) fn is_stream(fleet: &Fleet, data: &Data) -> bool {
+    fleet.passes().is_some() && !data.is_memory()
+}
+
 /// Batches of data that is read while it is trained, whose keys have rows when they come; as they were,
 /// for others than a GPUBox trainer and for data in memory.
 ///

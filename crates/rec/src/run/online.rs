@@ -426,7 +426,7 @@ impl<'a> Stream<'a> {
         infer: bool,
         waited: &Arc<AtomicU64>,
     ) -> Result<Vec<Feed>> {
-        let agree = match infer {
+        let agree = match infer || gpubox::is_stream(&self.fleet, data) {
             true => None,
             // A pass is trained whole, or its trainers begin it anew.
             false => feed::agree(&self.fleet, self.rings.as_ref(), self.topology, &Stop::default()),

@@ -16,9 +16,10 @@ pub(super) enum Topology {
     Servers(Mode),
     Ranks,
     /// Trainers that hold the rows of a pass; the tables are those of a server, which may be in the process of
-    /// one that is alone.
+    /// the first.
     GpuBox {
-        embedded: bool,
+        /// Whether there is one trainer, and no server.
+        alone: bool,
     },
 }
 
@@ -29,13 +30,8 @@ impl Topology {
     /// When they contradict each other, or the mode does not exist.
     pub(super) fn of(config: &Config, environment: &Environment) -> Result<Topology> {
         if config.text(SYNC_MODE).eq_ignore_ascii_case(GPUBOX) {
-            let embedded = !has_servers(environment);
-            if embedded && environment.trainers.is_some_and(|trainers| trainers > 1) {
-                let problem = "is `gpubox`, and a launcher has started several trainers and no server, \
-                               which has the tables: start one, too (`--server_num=1`)";
-                return Err(config.refuse(SYNC_MODE, problem));
-            }
-            return Ok(Topology::GpuBox { embedded });
+            let others = environment.trainers.is_some_and(|trainers| trainers > 1);
+            return Ok(Topology::GpuBox { alone: !others && !has_servers(environment) });
         }
         let mode = mode(config)?;
         if has_servers(environment) {
@@ -59,8 +55,11 @@ impl Topology {
     /// When the environment does not say it.
     pub(super) fn role(self, environment: &Environment) -> Result<RoleMaker> {
         Ok(match self {
-            Topology::Alone | Topology::GpuBox { embedded: true } => RoleMaker::alone(),
-            Topology::Servers(_) | Topology::GpuBox { embedded: false } => {
+            Topology::Alone | Topology::GpuBox { alone: true } => RoleMaker::alone(),
+            Topology::GpuBox { .. } if !has_servers(environment) => {
+                RoleMaker::collective(environment)?
+            }
+            Topology::Servers(_) | Topology::GpuBox { .. } => {
                 RoleMaker::from_environment(environment)?
             }
             Topology::Ranks => RoleMaker::collective(environment)?,
@@ -94,8 +93,8 @@ impl Topology {
     /// Whether all trainers make their steps together.
     pub(super) fn is_in_step(self) -> bool {
         match self {
-            Topology::Alone | Topology::GpuBox { embedded: true } => false,
-            Topology::Ranks | Topology::GpuBox { embedded: false } => true,
+            Topology::Alone | Topology::GpuBox { alone: true } => false,
+            Topology::Ranks | Topology::GpuBox { alone: false } => true,
             Topology::Servers(mode) => mode.waits_for_all(),
         }
     }
@@ -270,10 +269,13 @@ mod tests {
         assert!(Topology::of(&plain, &ranks).unwrap_err().to_string().contains("use_fleet"));
         let gpus = config("runner: {sync_mode: gpubox}");
         let of = |environment: &Environment| Topology::of(&gpus, environment);
-        assert_eq!(of(&servers).unwrap(), Topology::GpuBox { embedded: false });
-        assert_eq!(of(&Environment::default()).unwrap(), Topology::GpuBox { embedded: true });
-        let error = of(&ranks).unwrap_err().to_string();
-        assert!(error.contains("a.yaml:1:21: `runner.sync_mode` is `gpubox`"), "{error}");
+        assert_eq!(of(&servers).unwrap(), Topology::GpuBox { alone: false });
+        assert_eq!(of(&Environment::default()).unwrap(), Topology::GpuBox { alone: true });
+        assert_eq!(of(&launched("1", "")).unwrap(), Topology::GpuBox { alone: true });
+        let several = launched("2", "");
+        assert_eq!(of(&several).unwrap(), Topology::GpuBox { alone: false });
+        let role = of(&several).unwrap().role(&several).unwrap();
+        assert_eq!((role.worker_num(), role.server_endpoints().len()), (2, 0));
     }
 
     #[test]

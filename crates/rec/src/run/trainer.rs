@@ -394,7 +394,10 @@ impl<'a> Trainer<'a> {
 
     /// The batches of this epoch that are left.
     fn feeds(&mut self) -> Result<Vec<Feed>> {
-        let agree = feed::agree(&self.fleet, self.rings.as_ref(), self.topology, &self.stop);
+        let agree = match gpubox::is_stream(&self.fleet, &self.data) {
+            true => None,
+            false => feed::agree(&self.fleet, self.rings.as_ref(), self.topology, &self.stop),
+        };
         let batches = self.data.open(self.position.epoch, self.threads.0)?;
         let (mut feeds, slots) = (Vec::new(), &self.model.slots);
         for (batches, taken) in batches.into_iter().zip(&self.position.taken) {

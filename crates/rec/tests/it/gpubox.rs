@@ -1,10 +1,11 @@
-//! GPUBox from YAML, on CPUs: with a server of its own or another's, in parts, after a kill, in days.
+//! GPUBox from YAML, on CPUs: with a server of its own or another's, in parts, after a kill, in days; and
+//! of several trainers without a server.
 
 mod stream;
 
 use bireme_engine::random::Philox;
 
-use crate::job::{Setup, comparable};
+use crate::job::{Process, Setup, comparable};
 use crate::online::write_days;
 
 const KEYS: &str = "  epochs: 2\n  train_batch_size: 20\n  print_interval: 1\n  \
@@ -42,6 +43,34 @@ fn it_learns_what_sync_training_learns_wherever_the_tables_are() {
     assert_eq!(comparable(&with_server), comparable(&epochs));
     for epoch in 0..2 {
         assert!(own.parameters(epoch) == others.parameters(epoch), "epoch {epoch}");
+    }
+}
+
+#[test]
+fn trainers_without_a_server_have_the_tables_with_the_first() {
+    let sync = in_sync(4, 100).run_cluster(2, false);
+    let own = setup(4, 100, KEYS);
+    let mut ranks = own.start_ranks(2, false);
+    let epochs: Vec<_> = ranks.iter_mut().map(Process::finish).collect();
+    for (box_, sync) in epochs[0].iter().zip(&sync) {
+        assert!((box_.loss - sync.loss).abs() < 1e-5, "{epochs:?}\n{sync:?}");
+        assert!((box_.metrics["auc"] - sync.metrics["auc"]).abs() < 1e-3, "{epochs:?}\n{sync:?}");
+    }
+    // Whoever dies, the job goes on from its last checkpoint.
+    for (place, dying) in [(7, 0), (9, 1)] {
+        let again = setup(4, 100, KEYS);
+        let mut ranks = again.start_ranks(2, false);
+        let reached =
+            (0..place).all(|_| ranks[0].until(|line| line.starts_with("time: [")).is_some());
+        assert!(reached, "{:?}", ranks[0].said());
+        ranks[dying].kill();
+        drop(ranks);
+        let mut ranks = again.start_ranks(2, true);
+        let gone_on: Vec<_> = ranks.iter_mut().map(Process::finish).collect();
+        assert_eq!(comparable(&gone_on[0]), comparable(&epochs[0]), "rank {dying} died");
+        for epoch in 0..2 {
+            assert!(again.parameters(epoch) == own.parameters(epoch), "rank {dying} died");
+        }
     }
 }
 

@@ -35,6 +35,31 @@ fn it_learns_what_sync_training_learns_whatever_the_memory() {
 }
 
 #[test]
+fn two_trainers_stream_their_own_files_and_go_on_after_a_kill() {
+    let keys = format!("{KEYS}  split_file_list: True\n");
+    let sync = Setup::new(4, 100, &keys.replace("gpubox", "sync")).run_cluster(2, false);
+    let own = Setup::new(4, 100, &keys);
+    let mut ranks = own.start_ranks(2, false);
+    let epochs: Vec<_> = ranks.iter_mut().map(Process::finish).collect();
+    for (own, sync) in epochs[0].iter().zip(&sync) {
+        assert!((own.loss - sync.loss).abs() < 1e-5, "{epochs:?}\n{sync:?}");
+        assert!((own.metrics["auc"] - sync.metrics["auc"]).abs() < 1e-3, "{epochs:?}\n{sync:?}");
+    }
+    let said = ranks[1].said().join("\n");
+    assert!(said.contains("stream: 10 batches"), "{said}");
+    let again = Setup::new(4, 100, &keys);
+    let mut ranks = again.start_ranks(2, false);
+    let reached = (0..7).all(|_| ranks[1].until(|line| line.starts_with("time: [")).is_some());
+    assert!(reached, "{:?}", ranks[1].said());
+    ranks[1].kill();
+    drop(ranks);
+    let mut ranks = again.start_ranks(2, true);
+    let gone_on: Vec<_> = ranks.iter_mut().map(Process::finish).collect();
+    assert_eq!(comparable(&gone_on[0]), comparable(&epochs[0]));
+    assert!(again.parameters(1) == own.parameters(1));
+}
+
+#[test]
 fn a_loader_is_a_stream_too_and_a_batch_that_does_not_fit_is_an_error() {
     let setup = Setup::new(1, 70, KEYS);
     setup.edit("reader_type: QueueDataset", "reader_type: DataLoader");
