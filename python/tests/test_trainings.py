@@ -1,4 +1,4 @@
-"""Optimizers, schedules and layers against small trainings of real Paddle."""
+"""Optimizers, schedules, layers and `Model` against small trainings of real Paddle."""
 
 from __future__ import annotations
 
@@ -45,3 +45,21 @@ def test_schedule(name: str) -> None:
 def test_layer(name: str) -> None:
     actual = training_cases.run_layer(paddle, *training_cases.LAYERS[name])
     _assert_same(actual, STORED["layers"][name], name)
+
+
+@pytest.mark.parametrize("name", training_cases.FITS)
+def test_fit(name: str) -> None:
+    actual = training_cases.run_fit(paddle, training_cases.FITS[name])
+    _assert_same(actual, STORED["fits"][name], name)
+
+
+@pytest.mark.parametrize("expression", training_cases.PENALISED)
+def test_gradients_of_gradients(expression: str) -> None:
+    wanted = STORED["penalised"][expression]
+    _assert_same(training_cases.run_penalised(paddle, expression), wanted, expression)
+
+
+@pytest.mark.parametrize("name", training_cases.SECOND_ORDER)
+def test_training_through_gradients(name: str) -> None:
+    actual = training_cases.SECOND_ORDER[name](paddle)
+    _assert_same(actual, STORED["second order"][name], name)

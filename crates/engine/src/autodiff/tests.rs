@@ -226,16 +226,17 @@ fn refusals_say_why() {
     let lost = error(append_backward(&constant, None, &[]));
     assert!(lost.contains("depends on no trainable parameter"), "{lost}");
     let weight = graph.variable("fc_0.w_0").unwrap();
-    let loss =
-        layers::mean(&layers::scale(&layers::fc(&x, 1, Act::None).unwrap(), 1.0, 0.0).unwrap())
-            .unwrap();
+    let (flat, bent) = (layers::fc(&x, 1, Act::None).unwrap(), graph.temporary("mish_0"));
+    let mish = Op::new("mish").input("X", [flat.name()]).output("Out", [bent.name()]);
+    graph.append_op(mish).unwrap();
+    let loss = layers::mean(&bent).unwrap();
     let unreached = error(append_backward(&loss, Some(&[&weight]), &[]));
     assert!(unreached.contains("`fc_0.w_0` has no gradient"), "{unreached}");
     assert!(before.global().ops.iter().all(|op| op.op_role() == OpRole::FORWARD));
     let pairs = append_backward(&loss, None, &[]).unwrap();
     let penalty = layers::mean(&layers::square(&pairs[0].1).unwrap()).unwrap();
     let second = error(append_backward(&penalty, None, &[]));
-    assert!(second.contains("the gradient of `mul_grad` is not defined"), "{second}");
+    assert!(second.contains("there is no gradient of a gradient for op `mish`"), "{second}");
     assert!(second.contains("autodiff/tests.rs"), "{second}");
 }
 
@@ -286,18 +287,46 @@ fn a_gradient_through_an_output_without_one_is_refused() {
     let build = |through: bool| {
         let graph = Graph::new();
         let x = layers::data(&graph, "x", [4], DType::F32);
+        let hidden = layers::fc(&x, 3, Act::None).unwrap();
+        let (out, norm) = (graph.temporary("norm_0"), graph.temporary("norm_0"));
+        let op = Op::new("norm").input("X", [hidden.name()]).attr("axis", 1i32);
+        graph.append_op(op.output("Out", [out.name()]).output("Norm", [norm.name()])).unwrap();
+        let sum = layers::mean(&norm).unwrap();
+        norm.set_stop_gradient(!through);
+        let loss = layers::elementwise_add(&layers::mean(&out).unwrap(), &sum).unwrap();
+        append_backward(&layers::mean(&loss).unwrap(), None, &[])
+    };
+    let error = build(true).unwrap_err().to_string();
+    assert!(error.contains("output `Norm` (`norm_0.tmp_1`)"), "{error}");
+    assert!(error.contains("of `norm` is not defined"), "{error}");
+    assert!(error.contains("set `stop_gradient` on it"), "{error}");
+    assert_eq!(build(false).unwrap().len(), 2);
+}
+
+#[test]
+fn gradients_of_side_outputs_are_added_where_a_loss_depends_on_them() {
+    let build = |of_loss: bool, of_softmax: bool| {
+        let graph = Graph::new();
+        let x = layers::data(&graph, "x", [4], DType::F32);
         let label = layers::data(&graph, "label", [1], DType::I64);
         let logits = layers::fc(&x, 3, Act::None).unwrap();
         let (losses, softmax) =
             layers::softmax_with_cross_entropy(&logits, &label, layers::Label::Hard).unwrap();
-        let sum = layers::mean(&softmax).unwrap();
-        softmax.set_stop_gradient(!through);
-        let loss = layers::elementwise_add(&layers::mean(&losses).unwrap(), &sum).unwrap();
-        append_backward(&layers::mean(&loss).unwrap(), None, &[])
+        let mut parts = Vec::new();
+        for (part, counts) in [(&losses, of_loss), (&softmax, of_softmax)] {
+            if counts {
+                parts.push(layers::mean(part).unwrap());
+            }
+        }
+        let loss = match parts.as_slice() {
+            [only] => only.clone(),
+            _ => layers::elementwise_add(&parts[0], &parts[1]).unwrap(),
+        };
+        append_backward(&layers::mean(&loss).unwrap(), None, &[]).unwrap();
+        let text = appended(&graph);
+        (text.contains("softmax_with_cross_entropy_grad("), text.contains("= softmax_grad("))
     };
-    let error = build(true).unwrap_err().to_string();
-    assert!(error.contains("output `Softmax` (`softmax_with_cross_entropy_0.tmp_0`)"), "{error}");
-    assert!(error.contains("of `softmax_with_cross_entropy` is not defined"), "{error}");
-    assert!(error.contains("set `stop_gradient` on it"), "{error}");
-    assert_eq!(build(false).unwrap().len(), 2);
+    assert_eq!(build(true, false), (true, false));
+    assert_eq!(build(true, true), (true, true));
+    assert_eq!(build(false, true), (false, true));
 }

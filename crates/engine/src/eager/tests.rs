@@ -282,25 +282,54 @@ fn a_collector_gets_each_gradient_as_soon_as_it_is_whole() {
 #[test]
 fn a_gradient_through_an_output_without_one_is_refused() {
     let session = Session::default();
-    let logits = parameter("x", &[1, 3], &[1.0, 2.0, 3.0]);
-    let label = EagerTensor::new(Tensor::from_slice([1, 1], &[1i64]).unwrap());
-    let cache = OpCache::new("softmax_with_cross_entropy").unwrap();
-    let form = Form { attrs: &[], inputs: &[1, 1], outputs: &[1, 1] };
-    let slots = cache.def().signature.outputs;
-    let at = |name: &str| slots.iter().position(|slot| slot.name == name).unwrap();
-    let outputs = || session.apply(&cache, form, &[logits.clone(), label.clone()]).unwrap();
+    let x = parameter("x", &[1, 3], &[1.0, 2.0, 3.0]);
+    let cache = OpCache::new("norm").unwrap();
+    let attrs = [("axis", Attr::Int(1))];
+    let form = Form { attrs: &attrs, inputs: &[1], outputs: &[1, 1] };
+    let outputs = || session.apply(&cache, form, std::slice::from_ref(&x)).unwrap();
     let made = outputs();
-    let (softmax, loss) = (&made[at("Softmax")], &made[at("Loss")]);
-    let both = binary(&session, "elementwise_add", &mean(&session, loss), &mean(&session, softmax));
+    let (out, norm) = (&made[0], &made[1]);
+    let both = binary(&session, "elementwise_add", &mean(&session, out), &mean(&session, norm));
     let error = session.backward(&[(both, None)], false).unwrap_err().to_string();
-    assert!(error.contains("output `Softmax` of `softmax_with_cross_entropy`"), "{error}");
+    assert!(error.contains("output `Norm` of `norm`"), "{error}");
     // Looking at it is no gradient, and neither is a part that was cut off on purpose.
     let made = outputs();
-    let (softmax, loss) = (&made[at("Softmax")], &made[at("Loss")]);
-    softmax.set_stop_gradient(true);
-    let both = binary(&session, "elementwise_add", &mean(&session, loss), &mean(&session, softmax));
+    let (out, norm) = (&made[0], &made[1]);
+    norm.set_stop_gradient(true);
+    let both = binary(&session, "elementwise_add", &mean(&session, out), &mean(&session, norm));
     session.backward(&[(both, None)], false).unwrap();
-    assert!(values(&logits.grad().unwrap())[1] < 0.0);
+    assert!(values(&x.grad().unwrap())[2] < 0.0);
+}
+
+#[test]
+fn a_loss_may_depend_on_the_softmax_of_a_cross_entropy() {
+    let session = Session::default();
+    let label = EagerTensor::new(Tensor::from_slice([1, 1], &[1i64]).unwrap());
+    let weights = tensor(&[1, 3], &[1.0, -2.0, 4.0]);
+    let gradient = |own: bool, with_loss: bool| {
+        let logits = parameter("x", &[1, 3], &[1.0, 2.0, 3.0]);
+        let entropy = OpCache::new("softmax_with_cross_entropy").unwrap();
+        let form = Form { attrs: &[], inputs: &[1, 1], outputs: &[1, 1] };
+        let inputs = [logits.clone(), label.clone()];
+        let made = session.apply(&entropy, form, &inputs).unwrap();
+        let softmax = if own {
+            let form = Form { attrs: &[], inputs: &[1], outputs: &[1] };
+            let cache = OpCache::new("softmax").unwrap();
+            session.apply(&cache, form, &inputs[..1]).unwrap().remove(0)
+        } else {
+            made[0].clone()
+        };
+        let mut total = mean(&session, &binary(&session, "elementwise_mul", &softmax, &weights));
+        if with_loss {
+            total = binary(&session, "elementwise_add", &total, &mean(&session, &made[1]));
+        }
+        session.backward(&[(total, None)], false).unwrap();
+        values(&logits.grad().unwrap())
+    };
+    for with_loss in [false, true] {
+        let pairs = gradient(true, with_loss).into_iter().zip(gradient(false, with_loss));
+        assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() < 1e-6), "{with_loss}");
+    }
 }
 
 #[test]
