@@ -7,6 +7,8 @@ use bireme_fleet::Environment;
 use bireme_rec::run::{self, Options};
 use bireme_rec::{Config, Log};
 
+use crate::job::Setup;
+
 const DATA: &str = "\
 data:
   format: csv
@@ -134,6 +136,29 @@ fn libffm_lines_and_hashed_words_train_too() {
     train(&config, false).unwrap();
     let auc = auc(&config);
     assert!(auc > 0.9, "{auc}");
+}
+
+#[test]
+fn servers_and_trainers_learn_once() {
+    let keys = "  epochs: 3\n  train_batch_size: 20\n  sync_mode: sync\n  split_file_list: True\n  \
+                infer_start_epoch: 2\n  infer_end_epoch: 3\n";
+    let setup = Setup::new(0, 0, keys);
+    setup.edit("model: dnn\n", &format!("model: deepfm\n{DATA}"));
+    setup.edit("  sparse_feature_number: 6001\n", "");
+    for part in 0..2 {
+        let path = setup.folder().join(format!("data/part-{part}"));
+        fs::write(path, rows(1000 * part, 1000 * (part + 1))).unwrap();
+    }
+    let mut processes = setup.start_cluster(2, false);
+    for process in &mut processes[..2] {
+        process.finish();
+    }
+    let learned = |process: &crate::job::Process| {
+        process.said().iter().filter(|line| line.contains("learns the columns of 2 files")).count()
+    };
+    assert_eq!(processes.iter().map(learned).sum::<usize>(), 1);
+    let auc = auc(&Config::load(&setup.config(), &[]).unwrap());
+    assert!(auc > 0.8, "{auc}");
 }
 
 #[test]

@@ -309,7 +309,8 @@ fn check_names(config: &Config, settings: &Settings) -> Result<()> {
 fn check_neighbours(config: &Config, settings: &Settings) -> Result<()> {
     let keys =
         ["runner.pipe_command", "runner.slot_names", "runner.parse_ins_id", "runner.parse_content"];
-    if let Some(key) = keys.into_iter().find(|key| config.has(key) && config.text(key) != "") {
+    if let Some(key) = keys.into_iter().find(|key| config.has(key) && !config.text(key).is_empty())
+    {
         return Err(config
             .refuse(key, "is about lines of slots, and `data` describes columns: leave one out"));
     }
