@@ -76,7 +76,10 @@ pub fn run_once(op: &Op, values: &mut HashMap<String, Value>) -> Result<()> {
         if meta_of(value) != *meta {
             shape_like(value, meta);
             // A plan's buffers hold what was there before; a kernel that counts on zeros must fail.
-            if let (true, Value::Tensor(tensor)) = (cfg!(debug_assertions), &mut *value) {
+            if let Value::Tensor(tensor) = &mut *value
+                && cfg!(debug_assertions)
+                && meta.kind.is_tensor()
+            {
                 tensor.as_mut_bytes().fill(0xab);
             }
         }
