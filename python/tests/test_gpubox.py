@@ -177,6 +177,27 @@ def test_two_workers_learn_what_sync_training_learns(checkout):
     assert abs(float(auc.search(trained)[1]) - float(expected[1])) < 1e-6
 
 
+@pytest.mark.parametrize("reader", ["InmemoryDataset", "QueueDataset"])
+def test_two_workers_count_what_sync_training_counts(checkout, reader):
+    """With an accessor, in passes and in a stream."""
+    with_sparse_embedding(checkout, "CtrDymfAccessor")
+    small = (
+        "-o runner.epochs=2 runner.train_batch_size=20 hyper_parameters.fc_sizes=[8]"
+        f" runner.use_gpu=False runner.reader_type={reader}"
+    )
+    start = "fleetrun --worker_num=2 --server_num=1"
+    config = "-m models/rank/dnn/config_gpubox.yaml"
+    auc = re.compile(r"Epoch: 1, using time: .* auc: (\S+)")
+    run(checkout, f"{start} --log_dir=box tools/static_gpubox_trainer.py {config} {small}")
+    trained = auc.search((checkout / "box/workerlog.0").read_text())
+    run(
+        checkout,
+        f"{start} --log_dir=sync tools/static_ps_trainer.py {config} {small} runner.sync_mode=sync",
+    )
+    expected = auc.search((checkout / "sync/workerlog.0").read_text())
+    assert abs(float(trained[1]) - float(expected[1])) < 1e-6
+
+
 def test_several_cards_of_one_worker_are_refused():
     with pytest.raises(NotImplementedError, match="trains on one card, and 2 are named"):
         paddle.framework.core.PSGPU().init_gpu_ps([0, 1])

@@ -116,7 +116,7 @@ fn every_parser_is_measured() {
     let lines: Vec<serde_json::Value> =
         ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let cases: Vec<_> = lines.iter().map(|line| line["case"].as_str().unwrap()).collect();
-    assert_eq!(cases, ["parse_slot_value", "parse_multislot", "parse_criteo"]);
+    assert_eq!(cases, ["parse_slot_value", "parse_multislot", "parse_criteo", "parse_csv"]);
     for line in lines {
         assert_eq!(line["unit"], "GB/s");
         assert!(line["value"].as_f64().unwrap() > 0.0 && line["ratio"].as_f64().unwrap() > 0.0);

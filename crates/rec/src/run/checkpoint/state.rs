@@ -142,10 +142,11 @@ impl Setup {
         compare("seed", self.seed.to_string(), here.seed.to_string());
         compare("shuffle", self.shuffle.clone(), here.shuffle.clone());
         compare_all("parameter", &self.parameters, &here.parameters, &mut compare);
-        if !self.hyper_parameters.is_empty() {
-            let (then, now) = (&self.hyper_parameters, &here.hyper_parameters);
-            compare_all("hyper parameter", then, now, &mut compare);
-        }
+        // A checkpoint of an older version lacks those that models were given since.
+        let then = &self.hyper_parameters;
+        let now = here.hyper_parameters.iter().filter(|(name, _)| then.contains_key(*name));
+        let now = now.map(|(name, value)| (name.clone(), value.clone())).collect();
+        compare_all("hyper parameter", then, &now, &mut compare);
         let more = match all.len().saturating_sub(NAMED) {
             0 => String::new(),
             more => format!("; and {more} more"),
@@ -208,7 +209,7 @@ mod tests {
         let text = then.differences(&Setup { hyper_parameters: other, ..setup() }).unwrap();
         assert_eq!(text, "hyper parameter `act` relu in the checkpoint, tanh here");
         let old = Setup { hyper_parameters: BTreeMap::new(), ..setup() };
-        assert_eq!(old.differences(&setup()), None);
+        assert_eq!(old.differences(&setup()), None, "an older version did not know it");
         let many = (0..9).map(|number| (number.to_string(), String::new()));
         let text = then.differences(&Setup { parameters: many.collect(), ..setup() }).unwrap();
         assert!(text.ends_with("; and 6 more"), "{text}");
