@@ -16,6 +16,9 @@ use self::pattern::{Edits, Uses};
 use crate::device::Device;
 use crate::plan::select::{SelectedOp, Selection};
 
+/// Finds one kind of pattern.
+type Pass<'a> = &'a dyn Fn(&Uses<'_>, &mut Edits);
+
 /// Replaces every known pattern, of a step that runs on `device` if there is one.
 pub(crate) fn fuse(selection: &mut Selection, device: Option<&dyn Device>) {
     // A fused op has no guard, so it must not take guarded ones in; those of an optimizer have no
@@ -32,8 +35,7 @@ pub(crate) fn fuse(selection: &mut Selection, device: Option<&dyn Device>) {
             loss::fuse(uses, edits);
         }
     };
-    let passes: [&dyn Fn(&Uses<'_>, &mut Edits); 5] =
-        [&embedding::fuse, &fc::fuse, &slopes, &logits, &losses];
+    let passes: [Pass<'_>; 5] = [&embedding::fuse, &fc::fuse, &slopes, &logits, &losses];
     for pass in passes {
         let mut edits = Edits::default();
         pass(&Uses::new(selection), &mut edits);
