@@ -156,7 +156,7 @@ def prepare(folder):
     )
     for name in ("job.py", "train.py"):
         (folder / name).write_text(choose)
-    (guide,) = (listing.code for listing in ALL if listing.page == "training.md")
+    (guide,) = (listing.code for listing in SHELL if listing.page == "training.md")
     config = re.search(r"<<'YAML'\n(.*?)^YAML$", guide, re.MULTILINE | re.DOTALL).group(1)
     sample = ROOT / "models" / "rank" / "dnn" / "data" / "sample_data" / "train"
     config = re.sub(r"data/(train|test)\b", str(sample), config)
