@@ -33,6 +33,7 @@ pub(crate) fn backward(
 /// gradients themselves.
 #[pyfunction]
 #[pyo3(signature = (outputs, inputs, grad_outputs=None, retain_graph=false, create_graph=false, allow_unused=false, no_grad_vars=None))]
+#[expect(clippy::too_many_arguments, reason = "Paddle's arguments")]
 pub(crate) fn grad(
     py: Python<'_>,
     outputs: Vec<PyRef<'_, Tensor>>,

@@ -122,6 +122,12 @@ fn train_stream(
     worker: &Arc<Worker>,
 ) -> Result<Summary> {
     let lock = || passes.lock().unwrap_or_else(PoisonError::into_inner);
+    if lock().ranks() > 1 {
+        let problem = "from Python, data that is read while it is trained has one GPUBox trainer, and \
+                       there are several: hold it in memory (`InMemoryDataset`), start one \
+                       (`--worker_num=1`), or train from YAML (`bireme train -m`)";
+        return Err(jobs::to_engine(bireme_fleet::Error::Config(problem.to_owned())).into());
+    }
     // Rows of a pass that was begun and not trained are given up.
     jobs::take_parts(worker);
     let stream = lock().stream().map_err(jobs::to_engine)?.telling(TELL, Arc::new(log));
@@ -134,11 +140,6 @@ fn train_stream(
     }
     if let Some(report) = passes.take_stream_report() {
         log(&report);
-    }
-    if passes.ranks() > 1 && !training.infer {
-        passes.flush().map_err(jobs::to_engine)?;
-        // Whoever saves now saves what all have trained.
-        worker.barrier().map_err(|error| jobs::to_engine(error.into()))?;
     }
     Ok(summary)
 }

@@ -213,7 +213,7 @@ const KEYS: &[Key] = &[
         "runner.num_workers",
         Count,
         "0",
-        "Threads that read files, beside those that train; 0 for one a training thread.",
+        "Threads that read files, beside those that train; 0 for one a training thread, or, of samples that are held in memory, one a processor, 16 at most.",
     ),
     key(
         "runner.split_file_list",

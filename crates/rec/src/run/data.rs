@@ -176,6 +176,8 @@ impl Data {
         }
         let readers = match (kind, config.count("runner.num_workers")) {
             (Kind::Loader, _) => 1,
+            // Nothing is trained meanwhile.
+            (Kind::Memory, 0) => reading.threads.max(cores()),
             (_, 0) => reading.threads,
             (_, workers) => workers,
         };
@@ -486,4 +488,11 @@ fn kind(reading: &Reading<'_>) -> Result<Kind> {
             ),
         )),
     }
+}
+
+/// Threads that read at a time what is held in memory.
+fn cores() -> usize {
+    /// Disks seldom have more to give.
+    const MOST: usize = 16;
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST))
 }
